@@ -27,7 +27,6 @@ from tiercel.broker.tenancy import open_tenancy
 from tiercel.broker.trust.encryption import open_encryption
 from tiercel.broker.trust.membership import Membership
 from tiercel.broker.trust.rotation import Rotation
-from tiercel.core.blobs import BlobFolder
 from tiercel.core.errors import ConflictError, TiercelError
 
 if TYPE_CHECKING:
@@ -126,9 +125,9 @@ async def open_kept(
         ConflictError: The artefact store is another broker's.
     """
     folder = settings.state_dir
-    files = KeptFiles(store, BlobFolder(folder / "files"), settings.file_limits)
-    await files.start()
     room = DiskRoom(folder)
+    files = KeptFiles(store, folder / "files", settings.file_limits, room)
+    await files.start()
     return Kept(
         store,
         RunLogs(folder / "logs"),

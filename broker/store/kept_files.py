@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, delete, func, select
 
 from tiercel.broker.store import tables
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import taking_in
 from tiercel.broker.store.sql import put
-from tiercel.core.blobs import BlobError
+from tiercel.core.blobs import BlobError, BlobFolder
 from tiercel.core.errors import NotFoundError, UnavailableError
 from tiercel.core.files import Admission, FileLimits, KeptFile, admit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tiercel.broker.store.sql import Store
-    from tiercel.core.blobs import BlobFolder, BlobReceiver
+    from tiercel.core.blobs import BlobReceiver
 
 _COLUMNS = tables.files.c
 # Contents that are asked for together.
@@ -27,11 +30,20 @@ _AT_A_TIME = 500
 
 
 class KeptFiles:
-    """Keeps files of jobs. A content is there before anything refers to it, and goes after the last that did."""
+    """Keeps files of jobs. A content is there before anything refers to it, and goes after the last that did.
 
-    def __init__(self, store: Store, contents: BlobFolder, limits: FileLimits) -> None:
+    Args:
+        store: The database.
+        folder: Where the contents are; made when missing.
+        limits: What is kept of a job and of a tenant.
+        room: The disk's, where others share it.
+    """
+
+    def __init__(self, store: Store, folder: Path, limits: FileLimits, room: DiskRoom | None = None) -> None:
         self._store = store
-        self._contents = contents
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._contents = BlobFolder(folder)
+        self._room = room or DiskRoom(folder)
         self.limits = limits
         # Between what is known of contents and what is done to them nothing may change.
         self._changing = asyncio.Lock()
@@ -69,7 +81,11 @@ class KeptFiles:
 
     @asynccontextmanager
     async def receiving(self, tenant: str, job_id: str, offered: Sequence[KeptFile]) -> AsyncIterator[Incoming]:
-        """Take in files of a job; left without :meth:`Incoming.finish`, nothing of them is kept."""
+        """Take in files of a job; left without :meth:`Incoming.finish`, nothing of them is kept.
+
+        Raises:
+            CannotWriteError: The disk has no room for all of them; nothing is taken in.
+        """
         known = {file.path: file for file in await self.of_job(job_id)}
         used = await self._bytes_of(tenant) + self._coming_bytes[tenant]
         admission = admit(offered, known, used, self.limits)
@@ -82,8 +98,11 @@ class KeptFiles:
         self._coming_bytes[tenant] += new_bytes
         try:
             with self._contents.receive() as receiver:
-                incoming = Incoming(receiver, admission, wanted)
-                yield incoming
+                incoming = self._room.begin(sum(wanted.values()), lambda: Incoming(receiver, admission, wanted))
+                try:
+                    yield incoming
+                finally:  # whoever holds it still keeps no room by that
+                    incoming.expected_bytes = 0
                 if incoming.is_whole:
                     await self._save(tenant, job_id, admission.kept)
         finally:
@@ -155,12 +174,14 @@ class Incoming:
         admission: What is kept.
         wanted: The contents that are to come, in this order.
         is_whole: Whether all of it is there.
+        expected_bytes: What will be written of them still, see :class:`.DiskRoom`.
     """
 
     def __init__(self, receiver: BlobReceiver, admission: Admission, wanted: Mapping[str, int]) -> None:
         self.admission = admission
         self.wanted = tuple(wanted)
         self.is_whole = False
+        self.expected_bytes = sum(wanted.values())
         self._receiver = receiver
         self._left = list(wanted.items())
         self._missing = self._left[0][1] if self._left else 0
@@ -179,6 +200,7 @@ class Incoming:
                 part, data = data[: self._missing], data[self._missing :]
                 self._receiver.write(*self._left[0], part)
                 self._missing -= len(part)
+                self.expected_bytes -= len(part)
                 if not self._missing:
                     self._left.pop(0)
                     self._missing = self._left[0][1] if self._left else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.errors import taking_in
-from tiercel.core.blobs import BlobError, BlobFolder, is_sha256
+from tiercel.core.blobs import BlobFolder, is_sha256
 from tiercel.core.errors import InvalidSpecError, NotFoundError, QuotaExceededError, StoreDamagedError, wrong_field
 from tiercel.core.projects import (
     DEFAULT_PROJECT_BYTES,
@@ -25,6 +25,7 @@ from tiercel.core.projects import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tiercel.core.blobs import BlobReceiver
@@ -72,12 +73,13 @@ class ProjectStore:
                 raise wrong_field("objects", f"{name[:80]!r} is not a SHA-256 in hexadecimal")
         return self._blobs(tenant).missing(names)
 
-    @contextlib.contextmanager
-    def receive(self, tenant: str) -> Iterator[ProjectReceiver]:
+    def receive(self, tenant: str) -> AbstractContextManager[ProjectReceiver]:
         """Take in objects of a tenant; what is not whole at the end is not kept. Blocks while the disk works."""
-        blobs = self._blobs(tenant)
-        with blobs.receive() as blob_receiver:
-            left_bytes = self._tenant_bytes - blobs.used_bytes()
+        return self._receive(tenant, self._tenant_bytes - self._blobs(tenant).used_bytes())
+
+    @contextlib.contextmanager
+    def _receive(self, tenant: str, left_bytes: int) -> Iterator[ProjectReceiver]:
+        with self._blobs(tenant).receive() as blob_receiver:
             receiver = ProjectReceiver(self._folder, blob_receiver, left_bytes, tenant, self._room)
             try:
                 yield receiver
@@ -141,10 +143,10 @@ class ProjectStore:
 
         Raises:
             StoreDamagedError: It is something else; nothing of it is kept but what is right.
-            OSError: The disk is full, or fails.
+            CannotWriteError: The disk is full.
         """
         try:
-            with tarfile.open(fileobj=source, mode="r:") as archive, self._blobs(tenant).receive() as receiver:
+            with tarfile.open(fileobj=source, mode="r:") as archive, self._receive(tenant, _ANY_BYTES) as receiver:
                 for member in archive:
                     content = archive.extractfile(member) if member.isfile() else None
                     if content is None:
@@ -153,7 +155,7 @@ class ProjectStore:
                     while piece := content.read(PIECE_BYTES):
                         receiver.write(member.name, member.size, piece)
                 receiver.finish()
-        except (tarfile.TarError, BlobError) as error:
+        except (tarfile.TarError, InvalidSpecError) as error:
             raise StoreDamagedError(f"it is no packed project ({error})") from error
 
     def tenants(self) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tiercel.broker.store.artefacts.databases import databases_in
 from tiercel.broker.store.backups import check_database, copy_database
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.broker.store.projects import ProjectStore
 from tiercel.broker.store.stored_projects import stored_projects_in
 from tiercel.core.errors import NotFoundError, StoreDamagedError, wrong_field
@@ -131,16 +132,19 @@ async def take_projects(artefacts: Artefacts, state_dir: Path) -> tuple[int, lis
 
     Raises:
         UnavailableError: The store does not answer, or refuses.
+        CannotWriteError: The disk has no room for them.
         OSError: The directory cannot be written.
     """
-    projects = ProjectStore(state_dir / "projects")
+    room = DiskRoom(state_dir)
+    projects = ProjectStore(state_dir / "projects", room=room)
     problems: list[str] = []
     stored = stored_projects_in(state_dir / DATABASE)
     for (tenant, root), artefact in stored.items():
         with tempfile.TemporaryDirectory(dir=state_dir) as scratch:
             place = Path(scratch) / "project"
             try:
-                await artefacts.get(artefact, place, _MARK_SECONDS + artefact.size_bytes / _BYTES_PER_SECOND)
+                with room.growing(place, artefact.size_bytes):
+                    await artefacts.get(artefact, place, _MARK_SECONDS + artefact.size_bytes / _BYTES_PER_SECOND)
                 with place.open("rb") as source:
                     await run_in_thread(projects.unpack, tenant, source)
             except (NotFoundError, StoreDamagedError) as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import shutil
+import tarfile
 from collections import namedtuple
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,9 +17,12 @@ import pytest
 from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.disk_room import DiskRoom
+from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.projects import ProjectStore
+from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.broker.store.version_files import VersionStore, VersionUpload
 from tiercel.core.errors import CannotWriteError, StoreDamagedError, UnavailableError
+from tiercel.core.files import FileLimits, KeptFile
 
 MODEL = bytes(600)
 FILES = [CheckpointFile("model.onnx", len(MODEL), hashlib.sha256(MODEL).hexdigest())]
@@ -79,6 +84,45 @@ def test_objects_of_a_project_take_room_and_find_what_is_left(tmp_path: Path, ro
         raise UnavailableError("its sender went away")
     with versions.upload(FILES):
         """What was broken off keeps no room from anybody."""
+
+
+async def test_what_a_job_leaves_takes_room_and_finds_what_is_left(tmp_path: Path, room: DiskRoom) -> None:
+    versions = VersionStore(tmp_path / "v", room=room)
+    half = KeptFile("half", 300, hashlib.sha256(MODEL[:300]).hexdigest(), "j-1", 1.0)
+    whole = KeptFile("whole", len(MODEL), FILES[0].sha256, "j-1", 1.0)
+    limits = FileLimits(job_files=10, job_bytes=10_000, tenant_bytes=20_000)
+    async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
+        kept = KeptFiles(store, tmp_path / "files", limits, room)
+        with versions.upload(FILES), pytest.raises(CannotWriteError):
+            async with kept.receiving("alice", "j", [half]):
+                pytest.fail("there is no room for it")
+        assert (await kept.by_job())[0] == {}
+        async with kept.receiving("alice", "j", [whole]) as broken_off:
+            with pytest.raises(CannotWriteError):
+                versions.upload(FILES)
+            broken_off.write(MODEL[:500])  # which the disk would show from now on
+            async with kept.receiving("bob", "k", [half]) as other:
+                other.write(MODEL[:300])
+                other.finish()
+        with versions.upload(FILES):
+            """What was broken off keeps no room from anybody."""
+        assert (await kept.by_job())[0] == {"k": 1}
+
+
+def test_a_project_that_comes_back_takes_room_and_finds_what_is_left(tmp_path: Path, room: DiskRoom) -> None:
+    versions, projects = VersionStore(tmp_path / "v", room=room), ProjectStore(tmp_path / "p", room=room)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo(FILES[0].sha256)
+        member.size = len(MODEL)
+        archive.addfile(member, io.BytesIO(MODEL))
+    packed.seek(0)
+    with versions.upload(FILES), pytest.raises(CannotWriteError):
+        projects.unpack("alice", packed)
+    assert projects.missing("alice", [FILES[0].sha256])
+    packed.seek(0)
+    projects.unpack("alice", packed)
+    assert projects.missing("alice", [FILES[0].sha256]) == []
 
 
 @pytest.mark.parametrize("kind", ["a checkpoint", "a version"])

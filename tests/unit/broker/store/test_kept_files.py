@@ -11,7 +11,6 @@ import pytest
 
 from tiercel.broker.store.kept_files import KeptFiles
 from tiercel.broker.store.sql import Store, sqlite_url
-from tiercel.core.blobs import BlobFolder
 from tiercel.core.errors import InvalidSpecError, NotFoundError
 from tiercel.core.files import FileLimits, KeptFile
 
@@ -21,7 +20,7 @@ LIMITS = FileLimits(job_files=10, job_bytes=1_000, tenant_bytes=1_500)
 @pytest.fixture
 async def kept(tmp_path: Path) -> AsyncIterator[KeptFiles]:
     async with Store(sqlite_url(tmp_path / "broker.sqlite")) as store:
-        yield KeptFiles(store, BlobFolder(tmp_path / "files"), LIMITS)
+        yield KeptFiles(store, tmp_path / "files", LIMITS)
 
 
 def file_of(path: str, content: bytes, run_id: str = "j-1") -> KeptFile:
