@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from testing.clock import ManualClock
@@ -151,30 +153,33 @@ async def running_actors(
     """Actors over a store that is open; leaving is as abrupt for them as ``kill -9``."""
     clock = clock or ManualClock()
     events: list[Event] = []
-    async with Supervisor() as supervisor:
-        journal = Journal(store, clock, await store.last_sequence(), [events.append])
-        chosen = policy if policy is not None else FairPolicy()
-        registry = ActorRegistry(
-            journal,
-            chosen,
-            LoopSettings(),
-            supervisor,
-            clock,
-            LEASES,
-            None,
-            checkpoints,
-            versions,
-            joined,
-            has_store=has_store,
-        )
-        service = BrokerService(store, journal, registry, supervisor, clock, TENANTS.get)
-        agents = AgentService(journal, registry, clock)
-        supervisor.start(journal.run(), name="journal")
-        life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions)
-        await life.start()
-        actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
-        await actors.settle()
-        yield actors
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = checkpoints or CheckpointStore(Path(folder, "checkpoints"))
+        versions = versions or VersionStore(Path(folder, "versions"))
+        async with Supervisor() as supervisor:
+            journal = Journal(store, clock, await store.last_sequence(), [events.append])
+            chosen = policy if policy is not None else FairPolicy()
+            registry = ActorRegistry(
+                journal,
+                chosen,
+                LoopSettings(),
+                supervisor,
+                clock,
+                LEASES,
+                {},
+                checkpoints,
+                versions,
+                joined,
+                has_store=has_store,
+            )
+            service = BrokerService(store, journal, registry, supervisor, clock, TENANTS.get)
+            agents = AgentService(journal, registry, clock)
+            supervisor.start(journal.run(), name="journal")
+            life = BrokerLife(store, journal, registry, supervisor, clock, checkpoints, versions)
+            await life.start()
+            actors = Actors(service, agents, registry, journal, store, clock, supervisor, events)
+            await actors.settle()
+            yield actors
 
 
 async def submit(actors: Actors, endpoint: str = "digits", tenant: Tenant = ALICE, key: str = "", **spec: Any) -> Job:

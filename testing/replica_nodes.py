@@ -34,9 +34,9 @@ class ReplicaNode:
 class ReplicaNodes:
     """Several of them, of one broker."""
 
-    def __init__(self, actors: Actors, versions: VersionStore) -> None:
+    def __init__(self, actors: Actors) -> None:
         self.actors = actors
-        self.versions = versions
+        self.versions = actors.registry.versions
         self.nodes: dict[str, ReplicaNode] = {}
 
     async def connect(self, *names: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def awaited(endpoint: str, registry: ActorRegistry) -> dict[str, str]:
     """By delivery: why a version of an endpoint is not announced yet that was judged, and how far that is."""
     actor, store = registry.endpoints.get(endpoint), registry.versions
-    if actor is None or store is None:
+    if actor is None:
         return {}
     return {
         each.files.delivery_id: awaited_words(

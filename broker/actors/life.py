@@ -44,8 +44,8 @@ class BrokerLife:
     """Starts the actors with what is stored, and tells them that time passes.
 
     Args:
-        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
-        versions: Files of versions that several nodes are to have; None where nobody asks for any.
+        checkpoints: Checkpoints of jobs that are moved.
+        versions: Files of versions that several nodes are to have.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class BrokerLife:
         registry: ActorRegistry,
         supervisor: Supervisor,
         clock: Clock,
-        checkpoints: CheckpointStore | None = None,
-        versions: VersionStore | None = None,
+        checkpoints: CheckpointStore,
+        versions: VersionStore,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -95,11 +95,9 @@ class BrokerLife:
             # Before its task starts: nothing else may touch it meanwhile.
             await actor.resume()
             self._registry.start_job(actor)
-        if self._checkpoints is not None:
-            jobs = [actor.job for actor in self._registry.jobs.values()]
-            self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_leaving or job.copy})
-        if self._versions is not None:
-            self._versions.keep_endpoints(self._registry.endpoints)
+        jobs = [actor.job for actor in self._registry.jobs.values()]
+        self._checkpoints.keep_only({job.id for job in jobs if job.carried_run or job.is_leaving or job.copy})
+        self._versions.keep_endpoints(self._registry.endpoints)
         # A node that connects must at once be told everything that is wanted of it: what it is not told of, it stops.
         for endpoint_actor in list(self._registry.endpoints.values()):
             await endpoint_actor.wait_idle()
@@ -108,16 +106,13 @@ class BrokerLife:
 
     def _with_copy_that_is_there(self, job: Job) -> Job:
         """The job as what is on the disk lets it go on."""
-        if self._checkpoints is None:
-            return job
         held = self._checkpoints.find_of_job(job.id)
         return with_what_is_held(job, held.run_id if held is not None else "", has_store=self._registry.has_store)
 
     async def _drop_left_over(self) -> None:
         await self._clock.sleep(LEFT_SECONDS)
-        for store in (self._checkpoints, self._versions):
-            if store is not None:
-                store.drop_left_over()
+        self._checkpoints.drop_left_over()
+        self._versions.drop_left_over()
 
     async def _run_clock(self) -> None:
         while True:

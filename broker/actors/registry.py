@@ -79,8 +79,8 @@ class ActorRegistry:
     Args:
         tenants: By name: what their jobs are worth, 1 where nothing is said, and the priority classes they may use; a
             job that names another has none.
-        checkpoints: Checkpoints of jobs that are moved; None where nobody asks for any.
-        versions: Files of versions that several nodes are to have; None where nobody asks for any.
+        checkpoints: Checkpoints of jobs that are moved.
+        versions: Files of versions that several nodes are to have.
         joined: The nodes of other machines that are of the cluster, whether they have connected or not.
         has_store: Whether there is an artefact store.
 
@@ -104,18 +104,18 @@ class ActorRegistry:
         supervisor: Supervisor,
         clock: Clock,
         leases: LeaseSettings,
-        tenants: Mapping[str, Tenant] | None = None,
-        checkpoints: CheckpointStore | None = None,
-        versions: VersionStore | None = None,
-        joined: Callable[[], Collection[str]] = frozenset,
+        tenants: Mapping[str, Tenant],
+        checkpoints: CheckpointStore,
+        versions: VersionStore,
+        joined: Callable[[], Collection[str]],
         *,
-        has_store: bool = False,
+        has_store: bool,
     ) -> None:
         self._journal = journal
         self._supervisor = supervisor
         self._clock, self._began_at = clock, clock.alive()
         self._leases = leases
-        self._tenants = tenants or {}
+        self._tenants = tenants
         self._checkpoints = checkpoints
         self.versions = versions
         self.joined = joined
@@ -318,7 +318,7 @@ class ActorRegistry:
 
     def held_files(self, endpoint: str, *, arriving: bool = False) -> Mapping[int, str]:
         """SHA-256 of the versions of an endpoint whose files the broker holds (``arriving``: or is sent), by number."""
-        return self.versions.held(endpoint, arriving=arriving) if self.versions is not None else {}
+        return self.versions.held(endpoint, arriving=arriving)
 
     def delays(self, endpoint: str) -> DelayWindow | None:
         """How long the answers of an endpoint took in the longest window that is measured; None while nothing is."""
@@ -327,8 +327,7 @@ class ActorRegistry:
 
     def keep_files(self, endpoint: str, versions: Collection[int]) -> None:
         """Remove the files that the broker holds of other versions of an endpoint."""
-        if self.versions is not None:
-            self.versions.keep_only(endpoint, versions)
+        self.versions.keep_only(endpoint, versions)
 
     def served_version(self, endpoint: str) -> int:
         """The highest version of an endpoint that answers on any node, as that says; 0 for none."""
@@ -353,8 +352,7 @@ class ActorRegistry:
 
     def drop_checkpoint(self, job_id: str) -> None:
         """Remove the checkpoint that the broker may hold for the job."""
-        if self._checkpoints is not None:
-            self._checkpoints.drop(job_id)
+        self._checkpoints.drop(job_id)
 
     def remember_run(self, record: RunRecord) -> None:
         """Show the scheduler what became of a job, for the next one that trains the same thing."""

@@ -27,6 +27,5 @@ async def actors(store: Store) -> AsyncIterator[Actors]:
 @pytest.fixture
 async def nodes(store: Store, tmp_path: Path) -> AsyncIterator[ReplicaNodes]:
     """Actors with the files of versions, and nodes to be made."""
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as started:
-        yield ReplicaNodes(started, held)
+    async with running_actors(store, versions=version_store(tmp_path)) as started:
+        yield ReplicaNodes(started)

@@ -82,16 +82,15 @@ async def test_a_broker_that_begins_anew_goes_on_with_as_many_and_takes_silence_
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_count, "SHRINK_SECONDS", 10.0)
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as actors:
-        nodes = ReplicaNodes(actors, held)
+    async with running_actors(store, versions=version_store(tmp_path)) as actors:
+        nodes = ReplicaNodes(actors)
         await nodes.connect("n1", "n2")
         await answered(nodes)
         await asked(nodes, SOON, cores=4.0)
         assert (endpoint(actors).replicas, sorted(nodes.answering().values())) == (2, [1, 1])
         before = nodes.nodes
     async with running_actors(store, versions=version_store(tmp_path)) as actors:
-        nodes = ReplicaNodes(actors, held)
+        nodes = ReplicaNodes(actors)
         nodes.nodes = before
         await nodes.connect("n1")
         for _ in range(8):

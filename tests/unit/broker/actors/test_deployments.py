@@ -160,8 +160,7 @@ async def test_a_broker_that_is_killed_in_the_middle_goes_on_and_one_without_the
     store: Store, tmp_path: Path
 ) -> None:
     async with running_actors(store, versions=version_store(tmp_path)) as actors:
-        nodes = ReplicaNodes(actors, version_store(tmp_path))
-        nodes.versions = actors.registry.versions or nodes.versions
+        nodes = ReplicaNodes(actors)
         await nodes.connect("n1")
         tasks = [await begun(nodes, content) for content in (b"a", b"b")]
     for task in tasks:
@@ -170,7 +169,7 @@ async def test_a_broker_that_is_killed_in_the_middle_goes_on_and_one_without_the
     assert held.held(ENDPOINT).keys() == {1, 2}
     held.keep_only(ENDPOINT, {1})
     async with running_actors(store, versions=held) as actors:
-        nodes = ReplicaNodes(actors, held)
+        nodes = ReplicaNodes(actors)
         await nodes.connect("n1")
         assert await wanted(nodes) == [(1, Verdict.LIVE)]
         again = await begun(nodes, b"b")

@@ -254,9 +254,8 @@ async def test_fewer_replicas_of_a_new_job_leave_one_node(nodes: ReplicaNodes) -
 
 
 async def test_a_broker_that_was_killed_between_copies_and_flips_goes_on(store: Store, tmp_path: Path) -> None:
-    held = version_store(tmp_path)
-    async with running_actors(store, versions=held) as actors:
-        nodes = ReplicaNodes(actors, held)
+    async with running_actors(store, versions=version_store(tmp_path)) as actors:
+        nodes = ReplicaNodes(actors)
         await nodes.connect("n1", "n2")
         job = await running(actors, replicas=2)
         await staged(nodes, job, 1, 0.85)
@@ -266,7 +265,7 @@ async def test_a_broker_that_was_killed_between_copies_and_flips_goes_on(store: 
         assert (endpoint(actors).live_version, announced(actors)) == (1, [])
         before = nodes.nodes
     async with running_actors(store, versions=version_store(tmp_path)) as actors:
-        nodes = ReplicaNodes(actors, held)
+        nodes = ReplicaNodes(actors)
         nodes.nodes = before
         await nodes.connect("n1", "n2")
         await nodes.obey()

@@ -37,7 +37,7 @@ class Life:
     async def __aenter__(self) -> Self:
         await self._place.store.open()
         actors = await self._actors.__aenter__()
-        self.actors, self.nodes = actors, ReplicaNodes(actors, self.held)
+        self.actors, self.nodes = actors, ReplicaNodes(actors)
         ownership = Ownership(self._place.artefacts, "database", str(id(self)))
         own = OwnArtefacts(self._place.artefacts, ownership, actors.clock, self._limit)
         self._keeper = ArtefactKeeper(own, [VersionKeeper(own, self.held, actors.registry)], actors.clock)
