@@ -30,12 +30,17 @@ def run_seconds(run: Run, now: Moment) -> float:
 
 def counted(run: Run, now: Moment) -> Run:
     """A run that is heard of, its time counted until now."""
+    return replace(run, time=time_until(run, now))
+
+
+def time_until(run: Run, now: Moment) -> RunTime:
+    """The time of a run that is heard of, counted until now."""
     time = run.time
     if time.alive is None and time.at is not None:  # it went on while the broker was away
         seconds = time.seconds + max(0.0, now.at - time.at)
     else:
         seconds = run_seconds(run, now)
-    return replace(run, time=RunTime(seconds, now.at, now.alive))
+    return RunTime(seconds, now.at, now.alive)
 
 
 def in_a_new_life(run: Run) -> Run:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiercel.broker.lifecycle.delivery import reach_tiers, ship_best
-from tiercel.broker.lifecycle.duration import counted, finishing_words, over_words
+from tiercel.broker.lifecycle.duration import counted, finishing_words, over_words, time_until
 from tiercel.broker.lifecycle.environment import with_environment
 from tiercel.broker.lifecycle.job import fail_running, finish_when_settled, retry, settle, wait_again
 from tiercel.broker.lifecycle.job_events import (
@@ -26,7 +26,7 @@ from tiercel.broker.lifecycle.job_events import (
 )
 from tiercel.broker.lifecycle.move import failed_words, go_on_elsewhere, moving_words, was_stopped_to_move
 from tiercel.broker.lifecycle.report_bounds import carried_metrics
-from tiercel.broker.lifecycle.silence import heard, silent_seconds, with_share
+from tiercel.broker.lifecycle.silence import heard, no_silence, silent_seconds, with_share
 from tiercel.broker.lifecycle.start import unmeasured, with_start
 from tiercel.broker.lifecycle.steps import Step, abandon_deliveries, delivering, enter, with_run_over
 from tiercel.broker.lifecycle.suspension import left_to_wait, suspending_words, was_stopped_to_wait
@@ -129,25 +129,36 @@ def reported(job: Job, event: Reported, now: Moment) -> Step:
     if run is None or event.sequence <= run.last_sequence:
         return job, ()
     job, effects = is_alive(job, RunIsAlive(event.run_id), now)
-    run = heard(counted(run, now), now.alive).using(event.cpu_seconds, event.accelerator_seconds)
+    run = _reporting(run, event, now)
+    value = event.metrics.get(job.spec.metric)
     # At its end a script repeats the report of its best model, which is of an earlier epoch.
     epoch = job.epoch if event.ended else event.epoch
-    job = replace(job, run=replace(run, last_sequence=event.sequence), epoch=epoch)
-    value = event.metrics.get(job.spec.metric)
     if value is None or not math.isfinite(value):
-        job, more = fail_running(job, _bad_metric_words(job, event, value))
+        job, more = fail_running(replace(job, run=run, epoch=epoch), _bad_metric_words(job, event, value))
         return job, (*effects, *more)
     if event.ended:  # nothing new but that
-        job = replace(job, run=replace(run, last_sequence=event.sequence, offered_value=value))
-        job, more = ship_best(job, value, now.at)
+        job, more = ship_best(replace(job, run=replace(run, offered_value=value)), value, now.at)
         return job, (*effects, *more)
     best = value if job.best_value is None else job.spec.direction.better(job.best_value, value)
-    job = replace(job, latest_value=value, best_value=best)
+    job = replace(job, run=run, epoch=epoch, latest_value=value, best_value=best)
     metrics = carried_metrics(event.metrics, job.spec.metric)
     progress = ProgressMade(event.epoch, value, metrics, job.cpu_seconds, job.accelerator_seconds)
     job, more = reach_tiers(job, value, min(event.at, now.at))
     job, beyond = ship_best(job, value, now.at)
     return job, (*effects, Announce(progress), *more, *beyond)
+
+
+def _reporting(run: Run, event: Reported, now: Moment) -> Run:
+    """The run with all that a report says of it, in one copy: reports are most of what happens to a job."""
+    return replace(
+        run,
+        heard=True,
+        silence=no_silence(now.alive),
+        time=time_until(run, now),
+        cpu_seconds=max(run.cpu_seconds, event.cpu_seconds),
+        accelerator_seconds=max(run.accelerator_seconds, event.accelerator_seconds),
+        last_sequence=event.sequence,
+    )
 
 
 def _bad_metric_words(job: Job, event: Reported, value: float | None) -> str:

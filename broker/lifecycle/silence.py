@@ -31,7 +31,12 @@ def with_share(run: Run, share: Share, alive: float) -> Run:
 
 def heard(run: Run, alive: float) -> Run:
     """The run, its silence over."""
-    return replace(run, heard=True, silence=Silence(alive, alive))
+    return replace(run, heard=True, silence=no_silence(alive))
+
+
+def no_silence(alive: float) -> Silence:
+    """Of a run that is heard at this moment."""
+    return Silence(alive, alive)
 
 
 def silent_seconds(run: Run, alive: float) -> float:
