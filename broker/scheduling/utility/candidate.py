@@ -1,6 +1,6 @@
 """The one index: what a CPU second of work on a job is worth, and what its tenant is told of that.
 
-A job is worth what its next tier brings, to those who ask its endpoint too, times the best chance per CPU
+A job is worth what its next tier brings, to those who ask its endpoint already too, times the best chance per CPU
 second of reaching it (the Gittins index), or what its being over brings over the CPU seconds to its end, whichever is
 more. Being over counts a little: the tenant waits for it and its memory is held up, but nobody's model gets better.
 """
@@ -29,7 +29,7 @@ class Candidate:
     status: TierStatus | None  # its next tier, or None when it has reached all
     delivering: TierStatus | None  # its tier whose model it is handing over, if there is one
     priority: float  # value per CPU second of working on it
-    traffic: Traffic | None  # how its endpoint is asked, or is expected to be
+    traffic_value: float  # what its next tier is worth to those who ask its endpoint already, beside its own value
     # The moment for the sake of which it goes before others that are worth more, when it or a job due later must be
     # over (seconds since the Unix epoch); else infinite.
     overdue_for: float
@@ -71,25 +71,25 @@ def candidate(
 
     Args:
         record: What is held of it.
-        traffic: How its endpoint is asked, or is expected to be.
+        traffic: How its endpoint is asked, if it is.
         most_cores: What there is for it at most.
         now: Seconds since the Unix epoch.
         overdue_for: See :class:`Candidate`.
         settings: Of the policy.
     """
-    job, status = record.job, next_tier(record.job)
+    job, status, traffic_value = record.job, next_tier(record.job), 0.0
     priority = settings.finishing * job.tenant_weight / record.to_end
     if status is not None:
         worth = status.tier.value * job.tenant_weight * settings.later_tiers**record.stage
-        worth += traffic.gain(job, status.tier.target) if traffic is not None else 0.0
-        worth *= record.remaining.rate
+        traffic_value = traffic.gain(job, status.tier.target) if traffic is not None else 0.0
+        worth = (worth + traffic_value) * record.remaining.rate
         if status.tier.deadline_seconds is not None:  # more where its deadline can just be met
             left = job.submitted_at + status.tier.deadline_seconds - now
             needed = record.remaining.expected / min(record.needs.cores, most_cores)
             worth *= 1 + needed / left if left >= needed > 0 else 1.0
         priority = max(worth, priority)
     delivering = handing_over(job, now, settings.handing_over_seconds)
-    return Candidate(record, status, delivering, priority, traffic, overdue_for)
+    return Candidate(record, status, delivering, priority, traffic_value, overdue_for)
 
 
 def sentence(entry: Candidate, position: int, front: int, weight: float) -> str:
@@ -113,16 +113,10 @@ def _forecast(entry: Candidate) -> str:
     span = f"{_seconds(remaining.low)} to {_seconds(remaining.high)}"
     doubt = f", if ever (a chance of {percent(1 - remaining.never)})" if remaining.never >= 0.05 else ""
     program = "a program like it" if any(curve.differs for curve in record.past) else "the same program"
-    asked = _worth_to_others(entry.traffic, entry.job, entry.status)
+    asked = (
+        f"; to those who ask its endpoint worth {entry.traffic_value:.2g} more" if entry.traffic_value >= 0.1 else ""
+    )
     return f"tier {entry.status.number} in about {span} of CPU time{doubt}, going by earlier runs of {program}{asked}"
-
-
-def _worth_to_others(traffic: Traffic | None, job: JobView, status: TierStatus) -> str:
-    gain = traffic.gain(job, status.tier.target) if traffic is not None else 0.0
-    if traffic is None or gain < 0.1:
-        return ""
-    who = "ask its endpoint" if traffic.quality is not None else "will ask its endpoint, if it is asked as others are,"
-    return f"; to those who {who} worth {gain:.2g} more"
 
 
 def _seconds(value: float) -> str:

@@ -21,7 +21,7 @@ from tiercel.broker.scheduling.utility.fairness import Review, reviewed
 from tiercel.broker.scheduling.utility.migration import Load, Migration, choose_migration, soonest_done
 from tiercel.broker.scheduling.utility.queue import Pass, Queue
 from tiercel.broker.scheduling.utility.record import Held, renew
-from tiercel.broker.scheduling.utility.serving import EndpointRecord, asked, cores_left, in_steps, limits, observe
+from tiercel.broker.scheduling.utility.serving import EndpointRecord, cores_left, in_steps, limits, observe, traffic_of
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -69,8 +69,8 @@ class UtilityPolicy:
             endpoints |= observe(views[node.id], node, state.endpoints)
         left = {node.id: cores_left(node, views[node.id]) for node in nodes}
         review = reviewed(state.review, snapshot, held.records, left, self.settings.guard_ratio)
-        asks = asked(snapshot.endpoints, self.settings)
-        this = Pass(snapshot.now, held.records, asks, review.due, snapshot.given, self.settings)
+        traffic = traffic_of(snapshot.endpoints, self.settings)
+        this = Pass(snapshot.now, held.records, traffic, review.due, snapshot.given, self.settings)
 
         cores = math.fsum(node.cpu_cores for node in nodes) or 1.0
         used = {view.name: max(view.cpu_cores_used, 0.0) for there in views.values() for view in there}

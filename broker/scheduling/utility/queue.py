@@ -18,7 +18,7 @@ from tiercel.broker.scheduling.interface import Assignment, JobView, NodeView
 from tiercel.broker.scheduling.utility.candidate import Candidate, candidate, sentence
 from tiercel.broker.scheduling.utility.fairness import late
 from tiercel.broker.scheduling.utility.record import JobRecord
-from tiercel.broker.scheduling.utility.serving import Asked
+from tiercel.broker.scheduling.utility.serving import Traffic
 from tiercel.broker.scheduling.utility.settings import UtilitySettings
 from tiercel.core.shares import Share
 
@@ -76,7 +76,7 @@ class Pass:
 
     now: float  # seconds since the Unix epoch
     records: Mapping[str, JobRecord]  # what is held of each job
-    asked: Asked  # how endpoints are asked
+    traffic: Mapping[str, Traffic]  # how endpoints are asked, by name
     due: Mapping[str, float]  # when each job must be over
     given: Mapping[str, float]  # see :attr:`.Snapshot.given`
     settings: UtilitySettings  # of the policy
@@ -90,7 +90,7 @@ class Pass:
             cores: What answers leave of its cores.
             before: What was decided last, or None.
         """
-        key = (cores, *((self.records[job.id], self.asked.of(job)) for job in jobs))
+        key = (cores, *((self.records[job.id], self.traffic.get(job.endpoint)) for job in jobs))
         if before is not None and self.now < before.holds_until and before.node is node and before.key == key:
             return before
         held = grants(node, jobs)
@@ -120,8 +120,15 @@ class Pass:
         )
         overdue, spare = late(claims, self.now, given * cores)
         entries = [
-            candidate(each, self.asked.of(each.job), most, self.now, overdue.get(name, math.inf), self.settings)
-            for name, each in records.items()
+            candidate(
+                record,
+                self.traffic.get(record.job.endpoint),
+                most,
+                self.now,
+                overdue.get(name, math.inf),
+                self.settings,
+            )
+            for name, record in records.items()
         ]
         return sorted(entries, key=Candidate.rank), spare
 

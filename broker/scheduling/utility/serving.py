@@ -15,7 +15,7 @@ leads it to its objective. The others get what is left, unless training is worth
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiercel.broker.scheduling.interface import EndpointView, JobView, NodeView
@@ -109,38 +109,24 @@ def _part_in_time(view: EndpointView) -> float:
 class Traffic:
     """How an endpoint is asked: answers in time from a better version are worth more by what it is better."""
 
-    answers: float  # in time that the next window will see, in tiers of value 1
-    quality: float | None  # accuracy of its version; None where there is none yet, and others tell how it will be asked
+    answers: float  # in time that the next window will see, times its tenant's weight, in tiers of value 1
+    quality: float  # accuracy of its version
 
     def gain(self, job: JobView, target: float) -> float:
         """What a version that meets ``target`` is worth to those who ask, as a tier's value; >= 0."""
-        better = max(min(target, 1.0) - (self.quality or 0.0), 0.0)
-        return job.tenant_weight * self.answers * better if job.direction is Direction.MAX else 0.0
+        return self.answers * max(min(target, 1.0) - self.quality, 0.0) if job.direction is Direction.MAX else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How all endpoints are asked."""
-
-    endpoints: Mapping[str, Traffic | None]  # by name; None for one that nobody asks, or whose version has no accuracy
-    expected: Traffic | None  # of one that has no version yet, which nobody can ask: as the others are in the mean
-
-    def of(self, job: JobView) -> Traffic | None:
-        """How a job's endpoint is asked or is expected to be; None if it is not, or feeds none."""
-        return self.endpoints.get(job.endpoint, self.expected if job.endpoint else None)
-
-
-def asked(views: Collection[EndpointView], settings: UtilitySettings) -> Asked:
-    """How endpoints are asked, from what was measured of those that have a version."""
+def traffic_of(views: Iterable[EndpointView], settings: UtilitySettings) -> dict[str, Traffic]:
+    """How endpoints are asked, by name, as far as their versions have an accuracy."""
     per_rate = settings.window_seconds / settings.answers_per_value
-    answers = {view.name: view.requests_per_second * _part_in_time(view) * per_rate for view in views}
-    found = {view.name: _traffic(answers[view.name], view.quality) for view in views}
-    found |= {view.name: None for view in views if view.quality is None}
-    return Asked(found, _traffic(math.fsum(answers.values()) / max(len(answers), 1), None))
-
-
-def _traffic(answers: float, quality: float | None) -> Traffic | None:
-    return Traffic(float(f"{answers:.2g}"), quality) if answers > 0 else None  # what is measured differs by chance
+    asked = ((view, view.tenant_weight * view.requests_per_second * _part_in_time(view) * per_rate) for view in views)
+    # Rounded: what is measured differs by chance.
+    return {
+        view.name: Traffic(float(f"{answers:.2g}"), view.quality)
+        for view, answers in asked
+        if view.quality is not None and answers > 0
+    }
 
 
 def in_steps(part: float) -> float:
