@@ -30,7 +30,6 @@ API = "/api/"
 # Of one that is answered at once; streams bound each of their writes.
 REQUEST_SECONDS = 30.0
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-STREAM_KEY = "tiercel-stream"
 _SAFE = frozenset({"GET", "HEAD"})
 _OUR_PAGES = frozenset({"same-origin", "none"})
 _HEADERS = {

@@ -14,9 +14,9 @@ DEVICE_BYTES = 16 * GIB
 _JOB_BYTES = 4 * GIB
 
 
-def equipped(node: NodeView, count: int, memory_bytes: int = DEVICE_BYTES) -> NodeView:
+def equipped(node: NodeView, count: int) -> NodeView:
     """The node with so many accelerators that are all alike."""
-    devices = tuple(Accelerator(f"{node.id}-gpu{index}", "simulated", memory_bytes) for index in range(count))
+    devices = tuple(Accelerator(f"{node.id}-gpu{index}", "simulated", DEVICE_BYTES) for index in range(count))
     return replace(node, accelerators=devices)
 
 

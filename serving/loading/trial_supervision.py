@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -58,19 +57,11 @@ class TrialSupervisor:
         look_seconds: Time between two looks.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        threads: Executor,
-        start_task: StartTask,
-        look_seconds: float,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, stage: Stage, threads: Executor, start_task: StartTask, look_seconds: float) -> None:
         self._stage = stage
         self._threads = threads
         self._start_task = start_task
         self._look_seconds = look_seconds
-        self._now = now
         self._paused = False
 
     def begin(self, record: ModelRecord, new: LoadedVersion, plan: CanaryPlan, so_far: Progress = NO_PROGRESS) -> None:
@@ -78,7 +69,7 @@ class TrialSupervisor:
         if record.live is None or not plan.is_trial:
             self._stage.flip(record, new)
             return
-        trial = record.trial = Trial(plan, record.live, new, self._threads, self._now(), so_far)
+        trial = record.trial = Trial(plan, record.live, new, self._threads, time.monotonic(), so_far)
         record.set_status(new.version, VersionState.READY, f"on trial with {plan.fraction:.3g} of the requests")
         _logger.info("Version %d of '%s' is tried with %.3g of the requests", new.version, record.name, plan.fraction)
         self._start_task(self._watch(record, trial), f"trial of {record.name} {new.version}")
@@ -88,7 +79,7 @@ class TrialSupervisor:
         trial = record.trial
         if trial is None:
             return
-        trial.end(outcome, reason, self._now())
+        trial.end(outcome, reason, time.monotonic())
         record.trial, record.last_trial = None, trial
         _logger.info("Trial of version %d of '%s': %s, %s", trial.new.version, record.name, outcome.value, reason)
         if outcome is Outcome.PROMOTED:
@@ -110,11 +101,11 @@ class TrialSupervisor:
     def described(self, record: ModelRecord) -> dict[str, Any] | None:
         """The trial of a model that runs, or the last one, as JSON; None if there was none."""
         trial = record.trial or record.last_trial
-        return None if trial is None else trial.as_json(self._now())
+        return None if trial is None else trial.as_json(time.monotonic())
 
     def running(self, records: Iterable[ModelRecord]) -> dict[str, CarriedTrial]:
         """Trials that run, by model."""
-        now = self._now()
+        now = time.monotonic()
         trials = {record.name: record.trial for record in records if record.trial is not None}
         return {name: CarriedTrial(of.new.version, of.plan, of.progress(now)) for name, of in trials.items()}
 
@@ -122,7 +113,7 @@ class TrialSupervisor:
         while record.trial is trial:
             await asyncio.sleep(self._look_seconds)
             async with self._stage.lock_of(record.name):
-                outcome, reason = trial.look(self._now())
+                outcome, reason = trial.look(time.monotonic())
                 if record.trial is not trial or outcome is Outcome.RUNNING or self._paused:
                     continue
                 outcome, reason = await self._stage.noted(record.name, trial.new.version, outcome, reason)
