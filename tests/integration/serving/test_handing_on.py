@@ -27,6 +27,7 @@ from testing.serving_process import Reply, ServingProcess, serving, wait_for
 INPUT = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [0.0, 1.0, 2.0, 3.0]}
 BODY = {"inputs": [INPUT]}
 INFER = "/v2/models/m/infer"
+CALLERS = 4
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,31 @@ class Nodes:
         self, body: object = None, headers: dict[str, str] | None = None, server: ServingProcess | None = None
     ) -> Reply:
         return (server or self.near).request("POST", INFER, body or BODY, headers)
+
+    @contextlib.contextmanager
+    def asked_on(self) -> Iterator[list[int]]:
+        """Several callers ask the near one for ``m`` without a pause; what all of them were answered until now."""
+        statuses: list[int] = []
+        stop = threading.Event()
+
+        def ask_on() -> None:
+            connection = http.client.HTTPConnection(self.near.http, timeout=90)
+            with contextlib.closing(connection):
+                while not stop.is_set():
+                    connection.request("POST", INFER, json.dumps(BODY))
+                    answer = connection.getresponse()
+                    answer.read()
+                    statuses.append(answer.status)
+
+        with ThreadPoolExecutor(CALLERS) as pool:
+            callers = [pool.submit(ask_on) for _ in range(CALLERS)]
+            try:
+                wait_for(lambda: statuses.count(200) > 50, "requests to be under way")
+                yield statuses
+            finally:
+                stop.set()
+        for caller in callers:
+            caller.result()
 
     def outcomes(self) -> dict[str, int]:
         lines = self.near.request("GET", "/metrics").body.decode().splitlines()
@@ -212,61 +238,24 @@ def test_a_damaged_table_changes_nothing(nodes: Nodes, content: bytes) -> None:
 def test_a_model_that_was_just_unloaded_is_handed_on(nodes: Nodes) -> None:
     onnx_models.put(nodes.near.repository, "m", 1, onnx_models.plus(1))
     assert nodes.near.load("m").status == 200
-    statuses: list[int] = []
-    stop = threading.Event()
-
-    def ask_on() -> None:
-        connection = http.client.HTTPConnection(nodes.near.http, timeout=90)
-        with contextlib.closing(connection):
-            while not stop.is_set():
-                connection.request("POST", INFER, json.dumps(BODY))
-                answer = connection.getresponse()
-                answer.read()
-                statuses.append(answer.status)
-
-    threads = [threading.Thread(target=ask_on) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: len(statuses) > 50, "requests to be under way")
-    handed_on = nodes.outcomes()["answered"]
-    assert nodes.near.request("POST", "/v2/repository/models/m/unload").status == 200
-    wait_for(lambda: nodes.outcomes()["answered"] > handed_on + 50, "requests to be handed on")
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with nodes.asked_on() as statuses:
+        handed_on = nodes.outcomes()["answered"]
+        assert nodes.near.request("POST", "/v2/repository/models/m/unload").status == 200
+        wait_for(lambda: nodes.outcomes()["answered"] > handed_on + 50, "requests to be handed on")
     assert set(statuses) == {200}
 
 
 def test_a_killed_peer_costs_no_more_than_what_was_in_flight_there(nodes: Nodes, tmp_path: Path) -> None:
     doomed = folder_of(tmp_path, "doomed", "m")
-    failures: list[int] = []
-    counts: list[int] = []
-    stop = threading.Event()
-
-    def ask_on() -> None:
-        connection = http.client.HTTPConnection(nodes.near.http, timeout=90)
-        with contextlib.closing(connection):
-            while not stop.is_set():
-                connection.request("POST", INFER, json.dumps(BODY))
-                answer = connection.getresponse()
-                answer.read()
-                (counts if answer.status == 200 else failures).append(answer.status)
-
-    with contextlib.ExitStack() as stack:
-        victim = stack.enter_context(serving(doomed / "models", doomed))
+    with serving(doomed / "models", doomed) as victim:
         nodes.lead_to(("victim", victim.http), ("far", nodes.far.http))
-        threads = [threading.Thread(target=ask_on) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: len(counts) > 50, "requests to be under way")
-        os.kill(victim.process.pid, signal.SIGKILL)
-        victim.process.wait()
-        before = len(counts)
-        wait_for(lambda: len(counts) > before + 50, "requests to go on")
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert len(failures) <= len(threads), failures
+        with nodes.asked_on() as statuses:
+            os.kill(victim.process.pid, signal.SIGKILL)
+            victim.process.wait()
+            before = statuses.count(200)
+            wait_for(lambda: statuses.count(200) > before + 50, "requests to go on")
+    failures = [status for status in statuses if status != 200]
+    assert len(failures) <= CALLERS, failures
 
 
 def test_what_would_wait_long_here_is_answered_by_a_copy_elsewhere_and_here_if_that_is_gone(tmp_path: Path) -> None:
