@@ -46,7 +46,7 @@ class CheckFinding:
             file.write(json.dumps(asdict(self)) + "\n")
 
 
-def read_findings(folder: Path, begin: int = 0) -> Iterator[CheckFinding]:
+def read_findings(folder: Path, begin: int) -> Iterator[CheckFinding]:
     """What was found so far, the first first; a line that is not whole yet is left out.
 
     Args:

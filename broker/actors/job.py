@@ -173,7 +173,7 @@ class JobActor(Actor[JobInput]):
         observed: Sequence[Observation] = (),
         *,
         endpoint: Endpoint | None = None,
-        refusable: bool = False,
+        refusable: bool,
     ) -> None:
         """Make a step durable, then carry out what follows from it.
 

@@ -71,7 +71,7 @@ class BrokerPlaces:
         connection: Connection,
         list_endpoints: Callable[[], Awaitable[tuple[EndpointInfo, ...]]],
         *,
-        is_elsewhere: bool = False,
+        is_elsewhere: bool,
     ) -> None:
         self._connection = connection
         self._list_endpoints = list_endpoints

@@ -141,7 +141,7 @@ def check_open(endpoint: Endpoint, jobs: Iterable[Job] = ()) -> None:
         )
 
 
-def place_for(endpoint: Endpoint, nodes: Mapping[str, ServingNode], node_id: str = "") -> str:
+def place_for(endpoint: Endpoint, nodes: Mapping[str, ServingNode], node_id: str) -> str:
     """The node that shall answer with a file first: the one that is named, else the endpoint's home, else a quiet one.
 
     Raises:
@@ -184,9 +184,7 @@ def without(endpoint: Endpoint, delivery: Delivery) -> Endpoint:
     return replace(endpoint, coming=coming, left=tuple(sorted({*endpoint.left, *(left - members)})))
 
 
-def why_lost(
-    deployment: Deployment, node: ServingNode | None, held: Mapping[int, str], *, is_late: bool = False
-) -> str:
+def why_lost(deployment: Deployment, node: ServingNode | None, held: Mapping[int, str], *, is_late: bool) -> str:
     """Why a file under way can become no version any more, in plain words; empty while it can.
 
     Args:

@@ -150,9 +150,9 @@ def needed_files(
     endpoint: Endpoint,
     nodes: Mapping[str, ServingNode],
     coming: Iterable[Upcoming],
-    held: Mapping[int, str] | None = None,
+    held: Mapping[int, str],
     *,
-    has_store: bool = False,
+    has_store: bool,
 ) -> tuple[VersionFiles, ...]:
     """The versions whose files the broker shall hold.
 
@@ -172,7 +172,7 @@ def needed_files(
     lacked = (*variant_files.lacking(endpoint, nodes), *variant_files.passed_on(endpoint, nodes))
     found += [VersionFiles(each.version, each.sha256) for each in dict.fromkeys(lacked)]
     found += [each.files for each in coming if each.members]
-    if has_store and (files := _next_to_store(endpoint, nodes, held or {})) is not None and files not in found:
+    if has_store and (files := _next_to_store(endpoint, nodes, held)) is not None and files not in found:
         found.append(files)
     return tuple(found)
 
@@ -226,8 +226,8 @@ def wanted(
     """
     known = versions.wanted_models(endpoint)
     coming = [each for each in coming if each.members]
-    needed = needed_files(endpoint, nodes, coming, held, has_store=has_store)
     held = held or {}
+    needed = needed_files(endpoint, nodes, coming, held, has_store=has_store)
     offered = held if offered is None else offered
     sends = _sends(endpoint, nodes, coming, held, needed)
     if variant_files.has_variants(endpoint):

@@ -192,7 +192,7 @@ class Authority:
         )
 
 
-def names_of_node(node_id: str, listen_names: Iterable[str] = ()) -> x509.SubjectAlternativeName:
+def names_of_node(node_id: str, listen_names: Iterable[str]) -> x509.SubjectAlternativeName:
     """What a node's certificate calls it: who it is, and by which names and addresses it may be asked.
 
     Raises:

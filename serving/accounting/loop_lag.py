@@ -23,7 +23,7 @@ class LoopLag:
         now: When it begins, seconds of any steady clock.
     """
 
-    def __init__(self, now: float = 0.0) -> None:
+    def __init__(self, now: float) -> None:
         self._delays = Delays(now)
 
     def called(self, due: float, now: float) -> None:

@@ -24,7 +24,7 @@ class FairQueue:
             is set for its model.
     """
 
-    def __init__(self, queue_delay: float = 0.0) -> None:
+    def __init__(self, queue_delay: float) -> None:
         self._queue_delay = queue_delay
         self._backlogged: dict[Source, Account] = {}
         self._virtual = 0.0

@@ -46,7 +46,7 @@ def infer_by_template(
     model: str,
     version: str,
     respond: Respond,
-    limit: float | None = None,
+    limit: float | None,
 ) -> Taken:
     """Answer a request that was recognised if this way is for it, and the version that answers knows its template.
 

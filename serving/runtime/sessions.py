@@ -159,7 +159,7 @@ class Devices:
 
 
 def open_on_cuda(
-    model: bytes | str, threads: int, cuda: Cuda, options: CudaOptions, memory_limit: int = 0, arena_bytes: int = 0
+    model: bytes | str, threads: int, cuda: Cuda, options: CudaOptions, memory_limit: int, arena_bytes: int
 ) -> Opened:
     """A session on CUDA; operators that it lacks run on the CPU.
 

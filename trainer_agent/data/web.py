@@ -27,7 +27,7 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 class Guard:
     """Makes sockets for connections to allowed addresses only."""
 
-    def __init__(self, trusted: frozenset[tuple[str, int]] = frozenset()) -> None:
+    def __init__(self, trusted: frozenset[tuple[str, int]]) -> None:
         self._trusted = trusted
         self.refused = ""
 

@@ -94,7 +94,7 @@ class AgentChannel:
         """Reports that the agent may not have, oldest first."""
         return self._buffer.unacknowledged()
 
-    def send_report(self, report: trainer_pb2.TrainerReport, *, reached: bool = False) -> None:
+    def send_report(self, report: trainer_pb2.TrainerReport, *, reached: bool) -> None:
         """Hand a report to the connection; it is sent again until it is acknowledged.
 
         Args:

@@ -115,7 +115,7 @@ def _varint(value: int) -> bytes:
     return bytes((*found, value))
 
 
-def _status_fields(status: Status, message: str, details: bytes = b"") -> list[Field]:
+def _status_fields(status: Status, message: str, details: bytes) -> list[Field]:
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 1] + "…"
     fields: list[Field] = [(b"grpc-status", str(int(status)).encode())]
