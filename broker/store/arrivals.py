@@ -281,10 +281,9 @@ def _begun(path: Path) -> Checkpoint | None:
             begun = read_manifest(file)
             begins = file.tell()
             is_part = 0 < file.seek(0, os.SEEK_END) - begins <= begun.size_bytes
-            is_known = bool(begun.run_id.strip())  # of an upload it is said only once that is whole
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return begun if is_part and is_known else None
+    return begun if is_part else None
 
 
 def _digest_of(file: BinaryIO, size_bytes: int) -> str:

@@ -68,7 +68,7 @@ class VersionStore:
             match = _KEY.fullmatch(path.name)
             if match is not None:
                 self.finished(match[1], int(match[2]))
-            elif not path.name.startswith("."):
+            elif not path.name.startswith(".") or "@" not in path.name:  # nobody goes on with what was being deployed
                 path.unlink()
         self._arrivals = Arrivals(folder, self._room, most_version_bytes(model_bytes))
 

@@ -130,10 +130,12 @@ def test_what_nobody_goes_on_with_is_removed_and_so_is_what_is_of_no_use(tmp_pat
     (tmp_path / ".digits@30.0.part").write_bytes(b"?")
     (tmp_path / ".other@1.0.part").write_bytes(part)
     (tmp_path / ".digits@31.0.part").write_bytes(b'{"run_id": 31, "files": []}\n')
-    (tmp_path / ".upload.0.part").write_bytes(manifest_of(Checkpoint(" " * 82, (file,))) + MODEL[:3])
+    uploads = {" " * 82: tmp_path / ".upload.0.part", "digits@3": tmp_path / ".upload.1.part"}
+    for key, upload in uploads.items():  # one of them was about to be put in its place
+        upload.write_bytes(manifest_of(Checkpoint(key, (file,))) + MODEL[:3])
     again = VersionStore(tmp_path, model_bytes=100)
     assert len(list(tmp_path.iterdir())) == 16
-    assert not (tmp_path / ".upload.0.part").exists()
+    assert not any(upload.exists() for upload in uploads.values())
     assert again.held("digits", arriving=True) == {}
     with again.begin("digits", 20, [described("model.onnx", b"another")], resumes=True) as writer:
         assert writer.offset_bytes == 0
