@@ -34,7 +34,7 @@ from tiercel.broker.actors.mailbox import Actor
 from tiercel.broker.actors.peers import WantedDelivery
 from tiercel.broker.actors.replica_loads import ReplicaCount
 from tiercel.broker.actors.replicas import Replicas
-from tiercel.broker.lifecycle import deployment, replicas, variant_files, versions
+from tiercel.broker.lifecycle import deployment, homes, replicas, variant_files, versions
 from tiercel.broker.lifecycle import endpoint as machine
 from tiercel.broker.lifecycle.endpoint import DeliveryReport
 from tiercel.broker.lifecycle.job_events import DeliveryEnded
@@ -233,7 +233,7 @@ class EndpointActor(Actor[EndpointMessage]):
     async def _look(self) -> None:
         """See whether it answers where it shall, and go on with deliveries that waited for that."""
         nodes = self._replicas.nodes(self._endpoint)
-        endpoint = replicas.settled(self._count.applied_to(self._endpoint, nodes), nodes)
+        endpoint = homes.settled(self._count.applied_to(self._endpoint, nodes), nodes)
         endpoint = replicas.spread(endpoint, nodes)
         endpoint = variant_files.moved(endpoint, nodes, has_store=self._peers.has_store)
         await self._keep(endpoint)
@@ -255,14 +255,12 @@ class EndpointActor(Actor[EndpointMessage]):
 
     async def _choose(self, message: VersionChosen | CandidateChosen) -> None:
         before, endpoint = self._endpoint, message.applied_to(self._endpoint)
-        if endpoint == before:
+        nodes = self._replicas.nodes(before)
+        if endpoint == before or homes.why_gone(before, endpoint, nodes, has_store=self._peers.has_store):
             return
-        endpoint, now = versions.with_delays(before, endpoint, self._peers.delays(endpoint.name)), self._clock.now()
-        news = [
-            EndpointEvent(endpoint.name, endpoint.tenant, now, each)
-            for each in endpoint.live
-            if each not in before.live
-        ]
+        endpoint = versions.with_delays(before, homes.at_home(endpoint, nodes), self._peers.delays(before.name))
+        now, begun = self._clock.now(), [each for each in endpoint.live if each not in before.live]
+        news = [EndpointEvent(endpoint.name, endpoint.tenant, now, each) for each in begun]
         await self._change(endpoint, news)
 
     async def _deliver(self, job: Job, tier: TierStatus) -> None:

@@ -10,6 +10,7 @@ from tiercel.broker.actors.admission import check_unfed, is_free
 from tiercel.broker.actors.endpoint_messages import AccessSet, EndpointDeleted, FileAnnounced, FileArrived
 from tiercel.broker.actors.explaining import awaited
 from tiercel.broker.actors.replicas import DEPLOY_SECONDS
+from tiercel.broker.lifecycle import homes
 from tiercel.broker.lifecycle.deployment import check_open, repeated
 from tiercel.core.endpoints import DeliveryState, Endpoint
 from tiercel.core.errors import EndpointBusyError, NotFoundError, QuotaExceededError, UnavailableError, wrong_field
@@ -214,7 +215,10 @@ class EndpointService:
             CannotWriteError: The broker's disk takes nothing now; it stays as it is.
         """
         # First, as a mistake of whoever asks is none of the actor's.
-        change.applied_to(self.find(tenant, name))
+        before = self.find(tenant, name)
+        nodes, has_store = self._registry.serving_nodes(name), self._registry.has_store
+        if why := homes.why_gone(before, change.applied_to(before), nodes, has_store=has_store):
+            raise wrong_field("version", why)
         actor = self._registry.endpoints[name]
         await actor.call(change)
         return actor.endpoint

@@ -35,6 +35,11 @@ class FeedbackHeard:
         """Drop what was heard of an endpoint that is no more: its name may be somebody else's next."""
         self._heard.pop(endpoint, None)
 
+    def forget_node(self, node_id: str) -> None:
+        """Drop what a node said that was removed: its last word would count for ever, as if it were of now."""
+        for said in self._heard.values():
+            said.pop(node_id, None)
+
     def note(self, endpoint: Endpoint, node_id: str, said: tuple[VersionFeedback, ...]) -> None:
         """Take a node's word, in place of what it said before.
 
@@ -66,6 +71,11 @@ class InputsHeard:
     def forget(self, endpoint: str) -> None:
         """Drop what was heard of an endpoint that is no more."""
         self._heard.pop(endpoint, None)
+
+    def forget_node(self, node_id: str) -> None:
+        """Drop what a node said that was removed."""
+        for said in self._heard.values():
+            said.pop(node_id, None)
 
     def note(self, endpoint: Endpoint, node_id: str, said: tuple[InputDrift, ...]) -> None:
         """Take a node's word, in place of what it said before; see :meth:`FeedbackHeard.note`."""

@@ -69,6 +69,8 @@ class Maintenance:
             # In this order: a node that is heard and no longer drained would be told to answer again.
             await self._registry.forget_node(node_id)
             await self._keep(node_id, Drain.NO)
+            self._registry.feedback.forget_node(node_id)
+            self._registry.inputs.forget_node(node_id)
 
     async def welcome(self, node_id: str) -> None:
         """A machine joined by a free name: it is not drained, whatever a killed broker left of an earlier one."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tiercel.broker.actors.endpoint_messages import CandidateChosen, PromisesJudged, RetrainingNoted
 from tiercel.broker.actors.job_ids import find_job
-from tiercel.broker.lifecycle import drift, promises, retraining
+from tiercel.broker.lifecycle import drift, homes, promises, retraining
 from tiercel.core.errors import OverloadedError, TiercelError, UnavailableError
 from tiercel.core.events import RetrainingTold
 from tiercel.core.retraining import RetrainingState
@@ -141,9 +141,11 @@ class Retrainings:
         heard = self._registry.feedback.of(actor.endpoint.name)
         better = retraining.better_one(actor.endpoint, known, heard, job) if job is not None else None
         if better is not None:
-            name, number = actor.endpoint.name, better.version
-            logger.warning("endpoint %s: version %d answers, as %d is worth less", name, number, known.version)
-            await actor.call(CandidateChosen(number, known.version))
+            name, number, chosen = actor.endpoint.name, better.version, CandidateChosen(better.version, known.version)
+            after, nodes = chosen.applied_to(actor.endpoint), self._registry.serving_nodes(name)
+            if not homes.why_gone(actor.endpoint, after, nodes, has_store=self._registry.has_store):
+                logger.warning("endpoint %s: version %d answers, as %d is worth less", name, number, known.version)
+                await actor.call(chosen)
         return actor.endpoint
 
     async def _begin(self, actor: EndpointActor, known: Retraining) -> str:

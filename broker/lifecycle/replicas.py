@@ -93,29 +93,6 @@ def spread(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:
     return replace(endpoint, replica_nodes=members, left=tuple(sorted(left)))
 
 
-def settled(endpoint: Endpoint, nodes: Mapping[str, ServingNode]) -> Endpoint:
-    """The endpoint at home on a node that answers with what is live, where its home was removed.
-
-    Versions whose files that node has are at home there as well. The same object where everything stays.
-    """
-    live, home = endpoint.live_of(""), nodes.get(endpoint.node_id)
-    if live is None or variant_files.has_variants(endpoint) or home is None or not home.removed:
-        return endpoint
-    answering = [node for node in nodes.values() if node.online and node.answering == live.version]
-    if not answering:
-        return endpoint
-    chosen = min(answering, key=lambda node: (node.leaving, node.id not in endpoint.replica_nodes, node.id))
-    there = {each.version for each in endpoint.versions if chosen.copies.get(each.version) == each.sha256}
-    found = tuple(
-        replace(each, node_id=chosen.id if each.version in {live.version, *there} else endpoint.node_of(each))
-        for each in endpoint.versions
-    )
-    members = tuple(name for name in endpoint.replica_nodes if name != chosen.id)
-    changed = replace(endpoint, node_id=chosen.id, versions=found, replica_nodes=members)
-    left = {*endpoint.left, (home.id, "")} - versions.places_of(changed)
-    return replace(changed, left=tuple(sorted(left)))
-
-
 def upcoming(endpoint: Endpoint, delivery: Delivery, node_id: str, nodes: Mapping[str, ServingNode]) -> Upcoming:
     """What is to be where before a delivery's version answers.
 

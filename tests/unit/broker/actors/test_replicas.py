@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,11 @@ from tiercel.broker.lifecycle.job_events import MoveOrdered, RunExited
 from tiercel.broker.store.carried import CheckpointFile
 from tiercel.broker.store.drains import DrainStore
 from tiercel.broker.store.sql import Store
-from tiercel.core.endpoints import DeliveryState, Verdict
+from tiercel.core.drift import InputDrift
+from tiercel.core.endpoints import DeliveryState, EndpointUsage, Verdict
+from tiercel.core.errors import InvalidSpecError
 from tiercel.core.events import EndpointEvent
+from tiercel.core.feedback import VersionFeedback
 from tiercel.core.jobs import Job, Tier, TierState
 from tiercel.core.nodes import Drain
 from tiercel.core.shares import Share
@@ -216,19 +220,24 @@ async def test_a_lost_home_leaves_the_others_answering_and_they_make_one_more(no
     assert nodes.answering()[home] == 1
 
 
+async def moved_to(node_id: str, actors: Actors, job: Job) -> Job:
+    """The job once it runs on another node."""
+    mover = actors.registry.job_of(job.run_id)
+    assert mover is not None
+    await mover.send(MoveOrdered(node_id, Share(1.0, None, ""), 2))
+    await mover.send(RunExited(job.run_id, 0, carried=True))
+    await actors.settle()
+    await actors.alive(f"{job.id}-2")
+    return await actors.job(job.id)
+
+
 async def test_a_job_that_moves_to_the_node_of_a_copy_leaves_a_copy_behind(nodes: ReplicaNodes) -> None:
     actors = nodes.actors
     await nodes.connect("n1", "n2")
     job = await running(actors, replicas=2)
     await deliver(nodes, job, 1, 0.85)
     first, second = job.node_id, await other(nodes, job)
-    mover = actors.registry.job_of(job.run_id)
-    assert mover is not None
-    await mover.send(MoveOrdered(second, Share(1.0, None, ""), 2))
-    await mover.send(RunExited(job.run_id, 0, carried=True))
-    await actors.settle()
-    await actors.alive(f"{job.id}-2")
-    moved = await actors.job(job.id)
+    moved = await moved_to(second, actors, job)
     assert moved.node_id == second
     await deliver(nodes, moved, 2, 0.95)
     assert announced(actors) == [1, 2]
@@ -362,3 +371,30 @@ async def test_a_node_that_is_removed_while_it_is_away_is_listed_until_others_ha
     await actors.exit(job.run_id)
     await actors.pass_time(1.0)
     assert [node.id for node in status_of(actors.registry, "").nodes] == [other]
+
+
+async def test_what_only_a_removed_node_had_cannot_be_gone_back_to_and_its_word_counts_no_more(
+    nodes: ReplicaNodes, store: Store
+) -> None:
+    actors, maintenance = nodes.actors, Maintenance(DrainStore(store), nodes.actors.registry)
+    await nodes.connect("n1", "n2")
+    job = await running(actors)
+    await deliver(nodes, job, 1, 0.85)
+    first, second = job.node_id, await other(nodes, job)
+    await deliver(nodes, await moved_to(second, actors, job), 2, 0.95)
+    said = InputDrift(2, 500, 500, 4, drifted=True, bound=0.2)
+    for name, right in ((first, 10), (second, 90)):
+        usage = EndpointUsage("digits", 1.0, feedback=(VersionFeedback(2, 100, right),), inputs=(said,))
+        actors.agents.measure_endpoints(name, (usage,))
+    assert actors.registry.feedback.of("digits")[2].right == 100
+    await pass_time(nodes, 15.0)  # the broker waits no longer for nodes that it has not heard of since it began
+    await maintenance.forget(first)
+    await actors.settle()
+    assert actors.registry.feedback.of("digits") == {2: VersionFeedback(2, 100, 90)}
+    asked = actors.registry.inputs.of(replace(endpoint(actors), replica_nodes=(first,)))
+    assert asked == {2: (replace(said, node_id=second),)}
+    for change in (VersionChosen(None, back=True), VersionChosen(1)):
+        with pytest.raises(InvalidSpecError, match=f"on no node but {first}, which was removed"):
+            await actors.service.endpoints.change_versions("alice", "digits", change)
+        await actors.registry.endpoints["digits"].call(change)  # asked while it was there still: nothing changes
+    assert (endpoint(actors).node_id, endpoint(actors).live_version) == (second, 2)

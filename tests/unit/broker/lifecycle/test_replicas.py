@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiercel.broker.lifecycle import replicas
+from tiercel.broker.lifecycle import homes, replicas, versions
 from tiercel.broker.lifecycle.serving_node import ServingNode
 from tiercel.broker.lifecycle.versions import VersionFiles
+from tiercel.core.checkpoints import Artefact
 from tiercel.core.endpoints import Delivery, DeliveryState, Endpoint, Version
 from tiercel.core.jobs import Direction
 
@@ -99,3 +100,31 @@ def test_a_home_that_lost_the_files_of_what_is_live_gets_them_from_who_has_them(
     assert replicas.wanted(endpoint, known)["n2"][0].sends == (files,), "the broker lacks them as well"
     answering = known | {"n1": ServingNode("n1", answering=1)}
     assert replicas.wanted(endpoint, answering, held={1: "ab"})["n1"][0].copies == ()
+
+
+def test_what_only_a_removed_node_had_is_refused_and_what_another_has_is_at_home_there() -> None:
+    second = replace(VERSION, version=2, sha256="cd", node_id="n2")
+    before = Endpoint("digits", "alice", 3, (VERSION, second), "n2", live_versions={"": 2})
+    after = versions.rolled_back(before, None)
+    gone = {"n1": ServingNode("n1", online=False, lost=True, removed=True), "n2": ServingNode("n2", answering=2)}
+    away = gone | {"n1": ServingNode("n1", online=False, lost=True)}
+
+    def why(known: dict[str, ServingNode], then: Endpoint = after, *, has_store: bool = False) -> str:
+        return homes.why_gone(before, then, known, has_store=has_store)
+
+    assert why(gone) == (
+        "the files of version 1 are on no node but n1, which was removed or has not connected since the broker began; "
+        "start its agent again, or choose another version: 'tiercel models ls digits' names them"
+    )
+    assert why({"n2": gone["n2"]}) == why(gone)
+    assert (why(away), why(gone, versions.keeping(before, 3))) == ("", ""), "it may come back; nothing was chosen"
+    stored = replace(after, versions=(replace(VERSION, stored=Artefact("ef", 9)), second))
+    assert (why(gone, stored, has_store=True), why(gone, stored) == why(gone)) == ("", True)
+    assert homes.at_home(after, away) is homes.at_home(after, away | {"n2": gone["n2"]}) is after
+
+    known = gone | {"n2": ServingNode("n2", answering=2, copies={1: "ab", 2: "cd"})}
+    assert why(known) == ""
+    there = homes.at_home(after, known)
+    assert (there.node_id, there.live_version, [each.node_id for each in there.versions]) == ("n2", 1, ["n2", "n2"])
+    assert told(there, known, "n2") == 1
+    assert why(gone | {"n2": ServingNode("n2", answering=2, copies={1: "another's"})}) == why(gone)
