@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import lightning.pytorch as lightning
-import torch
 
 from tiercel.trainer_agent.errors import RanksError
 from tiercel.trainer_agent.trainer.callback_loop import CallbackLoop
@@ -103,7 +99,7 @@ class TiercelCallback(lightning.Callback):
 
 
 class _Training:
-    """Optimizers, schedulers, counters and other callbacks of a trainer, as a checkpoint keeps them."""
+    """Optimizers, schedulers and counters of a trainer, as a checkpoint keeps them."""
 
     def __init__(self, trainer: lightning.Trainer) -> None:
         self._trainer = trainer
@@ -116,8 +112,6 @@ class _Training:
             "schedulers": [each.scheduler.state_dict() for each in self._trainer.lr_scheduler_configs],
             "automatic": loop.automatic_optimization.optim_progress.state_dict(),
             "manual": loop.manual_optimization.optim_step_progress.state_dict(),
-            "loop": loop.on_save_checkpoint(),
-            "callbacks": _packed(self._trainer.callbacks),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -129,27 +123,6 @@ class _Training:
         loop = self._trainer.fit_loop.epoch_loop
         loop.automatic_optimization.optim_progress.load_state_dict(state_dict["automatic"])
         loop.manual_optimization.optim_step_progress.load_state_dict(state_dict["manual"])
-        loop.on_load_checkpoint(state_dict.get("loop", {}))  # one of an earlier version has neither this nor callbacks
-        for callback in self._trainer.callbacks:
-            if (packed := state_dict.get("callbacks", {}).get(callback.state_key)) is not None:
-                written = io.BytesIO(packed.numpy().tobytes())
-                # By a run of the job; a checkpoint itself is read as tensors and plain values.
-                callback.load_state_dict(torch.load(written, map_location="cpu", weights_only=False))
-
-
-def _packed(callbacks: Iterable[lightning.Callback]) -> dict[str, torch.Tensor]:
-    """What callbacks keep of themselves, which may be anything; what cannot be written is left out."""
-    found = {}
-    for callback in callbacks:
-        written = io.BytesIO()
-        try:
-            state = callback.state_dict()
-            torch.save(state, written)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            continue
-        if state:
-            found[callback.state_key] = torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8)
-    return found
 
 
 def _stop(trainer: lightning.Trainer) -> None:
