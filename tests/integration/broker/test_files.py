@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from testing.brokers import Tenant, broker_process, node_token, running_broker, 
 from testing.scripted_agent import ScriptedAgent
 from testing.small_disk import fill, small_disk
 from tiercel import Client, NotFoundError, SyncClient
+from tiercel.broker import opening
 from tiercel.broker.cli import app
+from tiercel.broker.store.disk_room import DiskRoom
 from tiercel.v1 import nodes_pb2, nodes_pb2_grpc
 
 FILES = {"report.html": b"<html>" * 300_000, "plots/a.svg": b"<svg/>", "plots/b.svg": b"<svg/>"}
@@ -159,7 +162,11 @@ async def test_what_there_is_no_room_for_is_told(tmp_path: Path) -> None:
         )
 
 
-async def test_a_full_disk_refuses_files_in_a_sentence_and_goes_on(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_files_in_a_sentence_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The disk is smaller than what a broker leaves free of one.
+    monkeypatch.setattr(opening, "DiskRoom", partial(DiskRoom, reserve_bytes=0))
     with small_disk(tmp_path / "disk", 8 * 1024 * 1024) as state_dir:
         async with a_running_job(state_dir) as there:
             filler = fill(state_dir)
