@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -15,6 +16,8 @@ from testing.clock import ManualClock
 from testing.jobs import run_of
 from tiercel.broker.lifecycle.job_events import RunExited
 from tiercel.broker.store.backups import backups_of
+from tiercel.broker.store.carried import CheckpointFile
+from tiercel.broker.store.checkpoints import CheckpointStore
 from tiercel.broker.store.rows import without_script
 from tiercel.broker.store.sql import Store, sqlite_url
 from tiercel.core.cheap_variants import CheapVariant, VariantKind
@@ -145,8 +148,22 @@ def named(actors: Actors, name: str) -> Job:
     return next(actor.job for actor in actors.registry.jobs.values() if actor.job.spec.name == name)
 
 
-async def test_what_was_under_way_goes_on(database: Path) -> None:
-    async with Store(sqlite_url(database)) as store, running_actors(store, ManualClock(NOW)) as actors:
+def with_checkpoint_of(database: Path, name: str, folder: Path) -> CheckpointStore:
+    """What a broker holds beside its database of a job that is on its way to another node."""
+    (job_id,) = (job["id"] for job in recorded(database, "jobs") if job["spec"]["name"] == name)
+    checkpoints = CheckpointStore(folder)
+    with checkpoints.begin(f"{job_id}-1", [CheckpointFile("latest.pt", 1, hashlib.sha256(b"x").hexdigest())]) as writer:
+        writer.write(b"x")
+        writer.finish()
+    return checkpoints
+
+
+async def test_what_was_under_way_goes_on(database: Path, tmp_path: Path) -> None:
+    checkpoints = with_checkpoint_of(database, "moved", tmp_path / "checkpoints")
+    async with (
+        Store(sqlite_url(database)) as store,
+        running_actors(store, ManualClock(NOW), checkpoints=checkpoints) as actors,
+    ):
         running, moving, moved = (named(actors, name) for name in ("running", "moving", "moved"))
         assert {job.state for job in (running, moving, moved)} == {JobState.DISCONNECTED}
         first, epoch = await actors.connect(make_node("n1"), runs=[running.run_id, named(actors, "lost-twice").run_id])
