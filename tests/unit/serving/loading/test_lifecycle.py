@@ -307,7 +307,8 @@ async def test_a_model_that_is_unloaded_and_not_on_disk_is_forgotten(bench: Benc
     await bench.load()
     await bench.answer()
     await bench.lifecycle.unload("m")
-    assert (await bench.states(), forgotten) == ({"1": "UNAVAILABLE"}, [])  # it may come back
+    assert bench.registry.known("m") is not None, "it may come back"
+    assert forgotten == []
     shutil.rmtree(bench.root / "m")
     await bench.lifecycle.unload("m")
     assert (bench.registry.records(), forgotten) == ([], ["m"])
