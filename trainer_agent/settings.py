@@ -86,8 +86,8 @@ class AgentSettings(BaseSettings):
     """file whose first line it has to send; needed, with an identity, where HOST is not loopback"""
     log_format: LogFormat = "text"
     """text (default), or json for one JSON object a line; of the inference server too"""
-    time_slice_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
-    """how long training computes before the kernel looks who is next (default: 0, as the kernel has it)"""
+    time_slice_seconds: float = Field(default=0.006, ge=0, le=LONGEST_SECONDS)
+    """how long training computes before the kernel looks who is next, 0 to leave it to the kernel"""
     training_weight: float = Field(default=ORDINARY_TRAINING_WEIGHT, ge=0.01, le=2.5)
     """what all training weighs for each core, where any other process on the machine weighs 1"""
     project_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=0)
