@@ -165,8 +165,8 @@ async def test_what_there_is_no_room_for_is_told(tmp_path: Path) -> None:
 async def test_a_full_disk_refuses_files_in_a_sentence_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The disk is smaller than what a broker leaves free of one.
-    monkeypatch.setattr(opening, "DiskRoom", partial(DiskRoom, reserve_bytes=0))
+    # Nothing is refused beforehand, so that it is the disk that says no; it is smaller than what a broker leaves free.
+    monkeypatch.setattr(opening, "DiskRoom", partial(DiskRoom, reserve_bytes=-(2**40)))
     with small_disk(tmp_path / "disk", 8 * 1024 * 1024) as state_dir:
         async with a_running_job(state_dir) as there:
             filler = fill(state_dir)
