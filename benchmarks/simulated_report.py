@@ -21,6 +21,7 @@ from benchmarks.principle.report import section as principle_section
 from benchmarks.results import KEPT
 from benchmarks.sections import table, write_section
 from benchmarks.simulated_contest import section as contest_section
+from benchmarks.simulated_served import tables_of
 from benchmarks.simulated_workloads import FAIR_SLICES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "results.md"
@@ -163,9 +164,7 @@ def _satisfied(row: Json) -> str:
 
 def served_section(figures: Json) -> str:
     """Served quality against ``fair``, and the part of requests in time, by load; from ``simulated-served``."""
-    columns = {f"{float(load):.0%}": rows for load, rows in figures["loads"].items()}
-    new = figures.get("first_versions", {})
-    columns |= {f"{float(load):.0%}, no version at first": rows for load, rows in new.items()}
+    columns = tables_of(figures)
     arms = next(iter(columns.values()))
     rows = [[f"`{arm}`", *(_served(by_arm[arm]) for by_arm in columns.values())] for arm in arms]
     return table(["requests want, of the nodes' CPU", *columns], rows)

@@ -91,18 +91,22 @@ def _against(arm: str, found: Sequence[Mapping[str, Served]]) -> Json:
     return {rival: summarise([each[arm][0] / each[rival][0] for each in found]) for rival in RIVALS}
 
 
+def tables_of(figures: Mapping[str, Any]) -> dict[str, Json]:
+    """The tables by what each is of: the load, and whether no endpoint has a version at first."""
+    found = {f"{float(load):.0%}": rows for load, rows in figures["loads"].items()}
+    new = figures.get("first_versions", {})
+    return found | {f"{float(load):.0%}, no version at first": rows for load, rows in new.items()}
+
+
 def bars_of(figures: Json) -> list[Bar]:
     """Ours has to be above every other policy at every load; what an older file does not compare was not measured."""
     bars = []
-    tables = [(f"load {float(load):.0%}", rows) for load, rows in figures["loads"].items()]
-    new = figures.get("first_versions", {})
-    tables += [(f"load {float(load):.0%}, no version at first", rows) for load, rows in new.items()]
-    for what, rows in tables:
+    for what, rows in tables_of(figures).items():
         rivals = (rival for rival in RIVALS if rival in rows)
         best = max(rivals, key=lambda rival: float(rows[rival]["served_quality"]["mean"]))
         for arm in OURS:
             above = rows[arm]["against"][best] if "against" in rows[arm] else None
-            name = f"{what}: served quality, {arm} above the best other ({best})"
+            name = f"load {what}: served quality, {arm} above the best other ({best})"
             bars.append(Bar(name, above and 100 * (above["median"] - 1), "> 0", "%"))
             least = above and 100 * (above["interval"][0] - 1)
             bars.append(Bar(f"{name}: lower end of the interval", least, "> 0", "%"))
