@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from benchmarks.averages import bootstrap_interval, mean
-from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome, Served
 from benchmarks.scheduling.recordings import Recordings
 
 Measure = Callable[[RunOutcome], float | None]
@@ -121,6 +122,20 @@ def cpu_against_alone(run: RunOutcome, recordings: Recordings) -> float | None:
 def controller_cores(run: RunOutcome) -> float:
     """Cores that broker and agent used while the schedule ran."""
     return (run.broker_cpu_seconds + run.agent_cpu_seconds) / max(run.makespan_seconds, 1e-9)
+
+
+STANDSTILL_SECONDS = 3
+
+
+def in_time(served: Served) -> float:
+    """The part of all seconds of endpoints that were asked in which they answered within the objective in the mean."""
+    return sum(served.satisfied) / max(sum(served.live), 1)
+
+
+def stood_still(served: Served) -> bool:
+    """Whether there were :data:`STANDSTILL_SECONDS` and more in a row in which no endpoint answered in time."""
+    late = [live > 0 and found == 0 for live, found in zip(served.live, served.satisfied, strict=True)]
+    return any(is_late and len(list(row)) >= STANDSTILL_SECONDS for is_late, row in groupby(late))
 
 
 def served_quality(runs: Mapping[str, RunOutcome]) -> dict[str, float]:

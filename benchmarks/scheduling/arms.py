@@ -9,9 +9,10 @@ from types import MappingProxyType
 from tiercel.broker.scheduling.options import Option
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.core.errors import InvalidSpecError
+from tiercel.trainer_agent.settings import AgentSettings
 
 LONG_SLICE_SECONDS = 0.1
-
+PRODUCT_SLICE_SECONDS: float = AgentSettings.model_fields["time_slice_seconds"].default
 
 FLOWCON: Mapping[str, Option] = MappingProxyType({"interval": 3.0, "alpha": 0.1})
 """FlowCon's defaults are for jobs of minutes. A trial chose these for jobs of seconds (its alpha has a unit)."""
@@ -30,7 +31,7 @@ class Arm:
     policy: str  # name in the registry
     about: str  # what it is, for people
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))  # of the policy
-    # Kernel time slices of training processes; 0 for the kernel's own choice.
+    # What training processes ask the kernel for; 0 for the kernel's own choice.
     time_slice_seconds: float = LONG_SLICE_SECONDS
     knows_past: bool = False  # whether the broker remembers runs of the same kinds with other training seeds
     knows_future: bool = False  # whether the policy is told the recorded CPU seconds to each tier of the very same runs
@@ -53,11 +54,12 @@ _ALL = (
     Arm("dqoes", "dqoes", "DQoES-style: endpoints by their delay objectives, training equal"),
     Arm("srpt-oracle", "srpt-oracle", "knows the true work of each tier: what no one can have", knows_future=True),
     Arm("utility-plain-slices", "utility", "ours, with the kernel's own slices", time_slice_seconds=0.0),
+    Arm("utility-product-slices", "utility", "ours, as it ships", time_slice_seconds=PRODUCT_SLICE_SECONDS),
     Arm("random-order", "random-order", "a few at a time in random order, tier 1 first"),
 )
 
 ARMS: Mapping[str, Arm] = MappingProxyType({arm.name: arm for arm in _ALL})
-"""All arms by name. All but ``fair`` and ``utility-plain-slices`` have the same long slices."""
+"""All arms by name. All have the same long slices but ``fair`` and those that are named for their slices."""
 
 OURS = ("utility", "utility-history")
 """What the others are compared with."""

@@ -16,13 +16,15 @@ from benchmarks.scheduling.analysis import (
     controller_cores,
     cpu_against_alone,
     gain,
+    in_time,
     job_ratios,
     served_gain,
     served_quality,
+    stood_still,
 )
 from benchmarks.scheduling.arms import ARMS, OURS
 from benchmarks.scheduling.fidelity import Fidelity, foretold, is_comparable, replayed
-from benchmarks.scheduling.outcome import JobOutcome, RunOutcome
+from benchmarks.scheduling.outcome import JobOutcome, RunOutcome, Served
 from benchmarks.scheduling.recordings import Recordings
 from benchmarks.scheduling.schedules import SCHEDULES
 
@@ -111,6 +113,7 @@ def _served(outcomes: Sequence[RunOutcome]) -> Json:
     loaded = [run for run in outcomes if run.served is not None]
     return {
         "quality": {arm: _rounded_mean(values) for arm, values in quality.items()},
+        "in_time": {arm: _in_time([run.served for run in loaded if run.arm == arm and run.served]) for arm in quality},
         "above": {
             arm: {other: _gain_json(served_gain(outcomes, arm, other)) for other in quality if other != arm}
             for arm in OURS
@@ -119,6 +122,14 @@ def _served(outcomes: Sequence[RunOutcome]) -> Json:
         "requests": sum(run.served.requests for run in loaded if run.served is not None),
         "failed": sum(run.served.failed for run in loaded if run.served is not None),
         "p99_ms": {f"{run.block} {run.arm}": _rounded(run.served.p99_ms) for run in loaded if run.served is not None},
+    }
+
+
+def _in_time(served: Sequence[Served]) -> Json:
+    return {
+        "mean": _rounded_mean([in_time(each) for each in served]),
+        "standstills": sum(map(stood_still, served)),
+        "runs": len(served),
     }
 
 

@@ -7,9 +7,11 @@ from benchmarks.scheduling.analysis import (
     controller_cores,
     cpu_against_alone,
     gain,
+    in_time,
     job_ratios,
     makespan,
     served_quality,
+    stood_still,
     time_to_delivery,
     time_to_tier,
     worst_ratio,
@@ -84,6 +86,24 @@ def test_cpu_is_held_against_recordings_of_all_jobs_or_not_at_all() -> None:
 
 def served(*quality: float) -> Served:
     return Served(quality, tuple(1 for _ in quality), tuple(1 for _ in quality), 10, 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("live", "satisfied", "part", "still"),
+    [
+        ((0, 1, 2, 2), (0, 1, 2, 2), 1.0, False),
+        ((0, 0, 0, 1, 1, 1), (0, 0, 0, 1, 0, 0), 1 / 3, False),  # nobody was asked in the first three
+        ((1, 1, 2, 2, 2), (1, 0, 0, 0, 2), 3 / 8, True),
+        ((1, 1, 2, 2, 2), (0, 0, 1, 0, 0), 1 / 8, False),
+        ((0, 0), (0, 0), 0.0, False),
+    ],
+)
+def test_answers_in_time_and_seconds_in_a_row_without_any(
+    live: tuple[int, ...], satisfied: tuple[int, ...], part: float, *, still: bool
+) -> None:
+    seen = Served((), satisfied, live, 10, 0, 1.0)
+    assert in_time(seen) == pytest.approx(part)
+    assert stood_still(seen) is still
 
 
 def test_served_quality_goes_on_as_it_ended_until_the_longest_run_s_end() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scheduling.arms import ARMS, Arm, oracle_options, why_missing
+from benchmarks.scheduling.arms import ARMS, PRODUCT_SLICE_SECONDS, Arm, oracle_options, why_missing
 from tiercel.broker.scheduling.registry import create_policy
 from tiercel.broker.scheduling.srpt_oracle import SrptOraclePolicy
 
@@ -25,6 +25,6 @@ def test_the_oracle_is_told_in_words_that_it_understands() -> None:
 
 
 def test_all_arms_but_the_named_ones_have_the_same_slices() -> None:
-    plain = {arm.name for arm in ARMS.values() if not arm.time_slice_seconds}
-    assert plain == {"fair", "utility-plain-slices"}
-    assert len({arm.time_slice_seconds for arm in ARMS.values()} - {0.0}) == 1
+    named = {"fair": 0.0, "utility-plain-slices": 0.0, "utility-product-slices": PRODUCT_SLICE_SECONDS}
+    assert {name: ARMS[name].time_slice_seconds for name in named} == named
+    assert len({arm.time_slice_seconds for name, arm in ARMS.items() if name not in named}) == 1
